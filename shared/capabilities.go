@@ -4,14 +4,17 @@ import "time"
 
 // Capabilities say what one configured adapter instance can do. The zero value can nothing.
 type Capabilities struct {
-	ColdStart         ColdStart     // class, declared
-	MeasuredColdStart time.Duration // zero until it was measured
-	Streaming         bool          // output arrives while the command runs
-	Transfer          Transfer
-	ImageBuild        bool
-	HostsPromptCells  bool // prompt cells run on the host, with the host's own sign-in
-	StartsFromPatch   bool // Provision takes a Patch, which verify in a fresh workspace needs
-	Limits            map[Dimension]Support
+	ColdStart ColdStart `json:"cold_start"` // class, declared
+	// MeasuredColdStart is zero until it was measured.
+	MeasuredColdStart time.Duration `json:"measured_cold_start_ns"`
+	Streaming         bool          `json:"streaming"` // output arrives while the command runs
+	Transfer          Transfer      `json:"transfer"`
+	ImageBuild        bool          `json:"image_build"`
+	// HostsPromptCells says that prompt cells run on the host, with the host's own sign-in.
+	HostsPromptCells bool `json:"hosts_prompt_cells"`
+	// StartsFromPatch says that Provision takes a Patch, which verify in a fresh workspace needs.
+	StartsFromPatch bool                  `json:"starts_from_patch"`
+	Limits          map[Dimension]Support `json:"limits"`
 }
 
 // Support returns how well a dimension is limited; LevelNone where the adapter says nothing.
@@ -24,9 +27,9 @@ func (c Capabilities) Support(d Dimension) Support {
 
 // Support is how well one dimension is limited.
 type Support struct {
-	Level     Level
-	Mechanism string // such as "cgroup memory.max"
-	Reason    string // why not more, and for LevelBestEffort what escapes
+	Level     Level  `json:"level"`
+	Mechanism string `json:"mechanism,omitempty"` // such as "cgroup memory.max"
+	Reason    string `json:"reason,omitempty"`    // why not more, and for LevelBestEffort what escapes
 }
 
 // Dimension is something that a limit may be set for, or that the adapter contains by itself.
@@ -73,6 +76,9 @@ func (l Level) String() string {
 	}
 	return names[l]
 }
+
+// MarshalText writes the level as definitions spell it.
+func (l Level) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
 
 // ParseLevel reads a level as definitions spell it.
 func ParseLevel(s string) (Level, bool) {
