@@ -99,8 +99,10 @@ type Configuration struct {
 // Configured is what a configured adapter instance can do.
 type Configured struct {
 	Capabilities Capabilities
-	Pins         []Pin
-	Notices      []Notice
+	// Source is where the commits come from, as the adapter found it: the root of a repository, or its address. Bytes.
+	Source  string
+	Pins    []Pin
+	Notices []Notice
 }
 
 // Pin says which commit a ref of the configuration stands for.

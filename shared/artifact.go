@@ -39,7 +39,7 @@ type Artifact struct {
 	State  ArtifactState
 	Bytes  int64  // size of what was sent; for ArtifactTooLarge the apparent size
 	SHA256 string // of the bytes sent; empty unless present
-	Detail string // why it was refused
+	Detail string // why it was refused, or what was noticed while it was read
 }
 
 // ArtifactSink takes artifacts one after another: Begin, any number of Write, End.

@@ -4,7 +4,10 @@ import "time"
 
 // Capabilities say what one configured adapter instance can do. The zero value can nothing.
 type Capabilities struct {
-	ColdStart ColdStart `json:"cold_start"` // class, declared
+	// Provisions says that the adapter can make workspaces. One that cannot is there to be negotiated and configured,
+	// so that a definition which names it can be checked; no cell is ever placed on it.
+	Provisions bool      `json:"provisions"`
+	ColdStart  ColdStart `json:"cold_start"` // class, declared
 	// MeasuredColdStart is zero until it was measured.
 	MeasuredColdStart time.Duration `json:"measured_cold_start_ns"`
 	Streaming         bool          `json:"streaming"` // output arrives while the command runs
@@ -43,6 +46,7 @@ const (
 	DimensionCPU            Dimension = "cpu"
 	DimensionProcesses      Dimension = "processes"
 	DimensionDisk           Dimension = "disk"
+	DimensionFileSize       Dimension = "file_size"
 	DimensionNetwork        Dimension = "network"
 	DimensionFilesystem     Dimension = "filesystem"
 	DimensionProcessCleanup Dimension = "process_cleanup"
@@ -52,7 +56,7 @@ const (
 func Dimensions() []Dimension {
 	return []Dimension{
 		DimensionWallTime, DimensionOutput, DimensionMemory, DimensionCPU, DimensionProcesses, DimensionDisk,
-		DimensionNetwork, DimensionFilesystem, DimensionProcessCleanup,
+		DimensionFileSize, DimensionNetwork, DimensionFilesystem, DimensionProcessCleanup,
 	}
 }
 
@@ -109,8 +113,8 @@ const (
 	TransferUpload Transfer = "upload" // bytes are sent
 )
 
-// limited returns the dimensions for which l sets a limit.
-func (l Limits) limited() []Dimension {
+// Dimensions returns the dimensions for which l sets a limit.
+func (l Limits) Dimensions() []Dimension {
 	var set []Dimension
 	for _, d := range []struct {
 		dimension Dimension
@@ -121,6 +125,9 @@ func (l Limits) limited() []Dimension {
 		{DimensionCPU, l.CPU > 0},
 		{DimensionProcesses, l.Processes > 0},
 		{DimensionDisk, l.DiskBytes > 0},
+		{DimensionFileSize, l.FileBytes > 0},
+		{DimensionNetwork, l.NoNetwork},
+		{DimensionFilesystem, l.WorkspaceOnly},
 	} {
 		if d.set {
 			set = append(set, d.dimension)

@@ -60,13 +60,18 @@ type Cell struct {
 	Limits Limits
 }
 
-// Limits are the resources that a command may use, all its processes together. Zero means no limit was asked for.
+// Limits are what a command may use, all its processes together. Zero means no limit was asked for.
 type Limits struct {
 	MemoryBytes int64
 	Processes   int64
 	CPU         float64 // cores
 	DiskBytes   int64
+	FileBytes   int64 // each file that it writes
 	OutputBytes int64 // stdout and stderr, each
+	// WorkspaceOnly asks that nothing outside of the workspace and a temporary directory can be changed.
+	WorkspaceOnly bool
+	// NoNetwork asks that nothing can be reached over a network.
+	NoNetwork bool
 	// Require is the least level at which every limit that is set has to be met. LevelNone asks for the limits as a
 	// wish only.
 	Require Level

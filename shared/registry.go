@@ -85,19 +85,31 @@ func localWorktree() Kind {
 		Name:   "local_worktree",
 		Binary: "localworktree",
 		Settings: Schema{Settings: []Setting{
-			{Name: "repo", Type: SettingPath, Required: true, NotInKey: true,
-				Description: "the repository whose commits are measured"},
+			{
+				Name: "repo", Type: SettingPath, Required: true, NotInKey: true,
+				Description: "the repository whose commits are measured",
+			},
 			{Name: "base", Type: SettingString, Description: "what cells start from; HEAD unless set", NotInKey: true},
-			{Name: "history", Type: SettingString, OneOf: []string{"base", "full", "none"},
-				Description: "the commits that a cell can reach"},
-			{Name: SettingKeepWorkspaces, Type: SettingString, Host: true,
-				OneOf: []string{KeepNever, KeepOnFailure, KeepAlways}, Description: "which workspaces outlive their cell"},
-			{Name: "env_passthrough", Type: SettingEnvironment,
-				Description: "names of variables that cells get from the environment of the harness"},
-			{Name: "workspaces_dir", Type: SettingPath, NotInKey: true,
-				Description: "where workspaces and mirrors are kept"},
-			{Name: "git_timeout", Type: SettingDuration, NotInKey: true,
-				Description: "bound of one git command, beside the bound of the phase"},
+			{
+				Name: "history", Type: SettingString, OneOf: []string{"base", "full", "none"},
+				Description: "the commits that a cell can reach",
+			},
+			{
+				Name: SettingKeepWorkspaces, Type: SettingString, Host: true,
+				OneOf: []string{KeepNever, KeepOnFailure, KeepAlways}, Description: "which workspaces outlive their cell",
+			},
+			{
+				Name: "env_passthrough", Type: SettingEnvironment,
+				Description: "names of variables that cells get from the environment of the harness",
+			},
+			{
+				Name: "workspaces_dir", Type: SettingPath, NotInKey: true,
+				Description: "where workspaces and mirrors are kept",
+			},
+			{
+				Name: "git_timeout", Type: SettingDuration, NotInKey: true,
+				Description: "bound of one git command, beside the bound of the phase",
+			},
 			maxConcurrent(),
 		}},
 	}
@@ -110,8 +122,10 @@ func daytona() Kind {
 		Binary: "daytona",
 		Settings: Schema{
 			Settings: []Setting{
-				{Name: "snapshot", Type: SettingString, Conflicts: []string{"image", "resources"}, Why: sizeNeedsImage,
-					Description: "the snapshot that sandboxes are made from"},
+				{
+					Name: "snapshot", Type: SettingString, Conflicts: []string{"image", "resources"}, Why: sizeNeedsImage,
+					Description: "the snapshot that sandboxes are made from",
+				},
 				{Name: "image", Type: SettingString, Description: "the image that sandboxes are made from"},
 				{Name: "repo_url", Type: SettingString, Description: "the repository that is cloned into a sandbox"},
 				{Name: "ref", Type: SettingString, Description: "commit (40 hex digits), branch or tag that is checked out"},

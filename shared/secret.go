@@ -13,16 +13,23 @@ const secretShown = "(sensitive)"
 
 // Secret holds a value that must not be seen. It prints as "(sensitive)" with every verb and refuses to be marshalled;
 // the only way to the value is Reveal.
-type Secret struct{ value string }
+type Secret struct {
+	value *string // behind a pointer, because the verb %p prints the fields of a struct and asks no Formatter
+}
 
 // NewSecret wraps value.
-func NewSecret(value string) Secret { return Secret{value} }
+func NewSecret(value string) Secret { return Secret{&value} }
 
 // Reveal returns the value. Whoever calls it answers for where the value goes.
-func (s Secret) Reveal() string { return s.value }
+func (s Secret) Reveal() string {
+	if s.value == nil {
+		return ""
+	}
+	return *s.value
+}
 
 // IsZero tells whether there is no value.
-func (s Secret) IsZero() bool { return s.value == "" }
+func (s Secret) IsZero() bool { return s.Reveal() == "" }
 
 // Format prints the secret as "(sensitive)" for every verb and flag.
 func (s Secret) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(secretShown)) }

@@ -8,7 +8,7 @@ import (
 // Needs are what a cell asks of the adapter that takes it.
 type Needs struct {
 	Kind        CellKind
-	Limits      Limits
+	Limits      []Limits // of setup, cell and verify
 	FreshVerify bool
 	// Requires is the definition's own condition on the candidate: the reason why it is not met, empty where it is.
 	Requires func(Candidate) string
@@ -25,14 +25,12 @@ type Candidate struct {
 // nothing. When none fits the error is an *Error of CodeUnsupported with one Violation per candidate.
 func Select(needs Needs, candidates []Candidate) (int, error) {
 	refused := &Error{Code: CodeUnsupported}
-	reasons := make([]string, 0, len(candidates))
 	for i, c := range candidates {
 		reason := needs.unmet(c)
 		if reason == "" {
 			return i, nil
 		}
 		refused.Violations = append(refused.Violations, Violation{Field: c.Instance, Message: reason})
-		reasons = append(reasons, c.Instance+": "+reason)
 	}
 	if len(candidates) == 0 {
 		refused.Message = "no adapter is named for it"
@@ -50,6 +48,9 @@ func (n Needs) unmet(c Candidate) string {
 	if n.Kind == PromptCell && !c.Capabilities.HostsPromptCells {
 		return "it does not host prompt cells on this machine; use an exec cell, or an adapter that does"
 	}
+	if !c.Capabilities.Provisions {
+		return "this build of the adapter makes no workspaces; it can be negotiated and configured only"
+	}
 	if n.FreshVerify && !c.Capabilities.StartsFromPatch {
 		return `it cannot start a workspace from a patch, which verify with workspace = "fresh" needs`
 	}
@@ -64,9 +65,18 @@ func (n Needs) unmet(c Candidate) string {
 
 func (n Needs) unmetLimits(have Capabilities) string {
 	var unmet []string
-	for _, d := range n.Limits.limited() {
+	for _, l := range n.Limits {
+		unmet = append(unmet, l.unmet(have)...)
+	}
+	return strings.Join(unmet, "; ")
+}
+
+// unmet says why the limits cannot be had at the level that they require.
+func (l Limits) unmet(have Capabilities) []string {
+	var unmet []string
+	for _, d := range l.Dimensions() {
 		s := have.Support(d)
-		if s.Level >= n.Limits.Require {
+		if s.Level >= l.Require {
 			continue
 		}
 		reason := s.Reason
@@ -74,7 +84,7 @@ func (n Needs) unmetLimits(have Capabilities) string {
 			reason = "no reason given"
 		}
 		unmet = append(unmet, fmt.Sprintf("a limit of %s is asked for at level %s and can be had at level %s (%s)",
-			d, n.Limits.Require, s.Level, reason))
+			d, l.Require, s.Level, reason))
 	}
-	return strings.Join(unmet, "; ")
+	return unmet
 }
