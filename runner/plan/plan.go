@@ -74,6 +74,7 @@ type Adapter struct {
 	Keep          string          `json:"keep_workspaces,omitempty"`
 	Version       string          `json:"version,omitempty"` // of the adapter; empty in an offline plan
 	Digest        string          `json:"digest,omitempty"`  // SHA-256 of the adapter's binary
+	Source        string          `json:"source,omitempty"`  // root or address of the repository, as the adapter found it
 	Base          string          `json:"base,omitempty"`    // commit of the instance's own base
 	Pins          []Pin           `json:"pins,omitempty"`
 	Notices       []Notice        `json:"notices,omitempty"`
@@ -179,8 +180,28 @@ type Limits struct {
 	Processes   int64   `json:"processes,omitempty"`
 	CPU         float64 `json:"cpu,omitempty"`
 	DiskBytes   int64   `json:"disk_bytes,omitempty"`
+	FileBytes   int64   `json:"file_bytes,omitempty"`
 	OutputBytes int64   `json:"output_bytes,omitempty"`
-	Require     string  `json:"require,omitempty"` // enforced, best_effort or none
+	// WorkspaceOnly is isolation { filesystem = "workspace" }, NoNetwork isolation { network = "none" }.
+	WorkspaceOnly bool   `json:"workspace_only,omitempty"`
+	NoNetwork     bool   `json:"no_network,omitempty"`
+	Require       string `json:"require,omitempty"` // enforced, best_effort or none
+}
+
+// Shared converts the limits for an adapter.
+func (l Limits) Shared() shared.Limits {
+	if l == (Limits{}) {
+		return shared.Limits{}
+	}
+	require, ok := shared.ParseLevel(l.Require)
+	if !ok {
+		require = shared.LevelBestEffort // what definitions get that do not say it
+	}
+	return shared.Limits{
+		MemoryBytes: l.MemoryBytes, Processes: l.Processes, CPU: l.CPU, DiskBytes: l.DiskBytes,
+		FileBytes: l.FileBytes, OutputBytes: l.OutputBytes, WorkspaceOnly: l.WorkspaceOnly, NoNetwork: l.NoNetwork,
+		Require: require,
+	}
 }
 
 // Seed is a file for the workspace.

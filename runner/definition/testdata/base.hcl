@@ -1,0 +1,9 @@
+adapter "local_worktree" "here" {
+  repo = "."
+}
+
+task "t" {
+  prompt = "go"
+}
+
+variant "v" {}
