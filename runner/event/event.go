@@ -192,3 +192,20 @@ type RunFinished struct {
 	Folder   string         `json:"folder,omitempty"`
 	Resume   string         `json:"resume,omitempty"` // the command that finishes what is missing
 }
+
+// Plan tells what a run would do.
+type Plan struct {
+	Header
+	Cells    int               `json:"cells"`
+	Refused  int               `json:"refused"`
+	Bases    map[string]string `json:"bases"` // pinned commit of each adapter instance
+	Verdicts []Verdict         `json:"verdicts"`
+}
+
+// Verdict tells which adapter takes a cell, or why none can.
+type Verdict struct {
+	Cell    string `json:"cell"`
+	Key     string `json:"key"`
+	Adapter string `json:"adapter"`
+	Refused string `json:"refused,omitempty"`
+}

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"encoding/json"
 	"time"
 
 	"cellharness/runner/plan"
@@ -12,43 +13,45 @@ const Schema = 1
 
 // Result is result.json: all that is known of one ended attempt.
 type Result struct {
-	Schema         int                 `json:"schema"`
-	Run            string              `json:"run"`
-	Cell           string              `json:"cell"` // address
-	Key            string              `json:"key"`
-	Trial          string              `json:"trial"`
-	Task           string              `json:"task"`
-	Variant        string              `json:"variant"`
-	Axes           map[string]string   `json:"axes"`
-	Repeat         int                 `json:"repeat"`
-	Warmup         bool                `json:"warmup,omitempty"`
-	Labels         map[string]string   `json:"labels,omitempty"`
-	Adapter        string              `json:"adapter"` // instance; empty where no adapter took it
-	AdapterVersion string              `json:"adapter_version"`
-	Generation     int                 `json:"generation,omitempty"` // of the adapter process, from 1
-	Profile        string              `json:"profile"`
-	Attempt        int                 `json:"attempt"` // from 1; 0 for a cell that was never started
-	Last           bool                `json:"last"`    // whether no other attempt follows
-	Status         shared.Status       `json:"status"`
-	Cause          shared.Cause        `json:"cause"` // empty unless status is error
-	Message        string              `json:"message"`
-	ExitCode       *int64              `json:"exit_code"`
-	Signal         string              `json:"signal"`
-	Limit          shared.Dimension    `json:"limit,omitempty"`
-	Passed         *bool               `json:"passed"`
-	BaseSHA        string              `json:"base_sha"`
-	Phases         map[string]Phase    `json:"phases"`
-	Metrics        map[string]*float64 `json:"metrics"` // null: this cell has no such number
-	Artifacts      []Artifact          `json:"artifacts"`
-	Diff           *Diff               `json:"diff"`
-	DiffFromBase   *Diff               `json:"diff_from_base,omitempty"`
-	Verify         *Command            `json:"verify,omitempty"`
-	Stdout         *Stream             `json:"stdout,omitempty"`
-	Stderr         *Stream             `json:"stderr,omitempty"`
-	Cleanup        Cleanup             `json:"cleanup"`
-	Left           []Left              `json:"left,omitempty"` // what is not gone, or may not be
-	Integrity      []plan.Notice       `json:"integrity"`
-	Environment    Environment         `json:"environment"`
+	Schema         int                     `json:"schema"`
+	Run            string                  `json:"run"`
+	Cell           string                  `json:"cell"` // address
+	Key            string                  `json:"key"`
+	Trial          string                  `json:"trial"`
+	Task           string                  `json:"task"`
+	Variant        string                  `json:"variant"`
+	Axes           map[string]string       `json:"axes"`
+	Repeat         int                     `json:"repeat"`
+	Warmup         bool                    `json:"warmup,omitempty"`
+	Labels         map[string]string       `json:"labels,omitempty"`
+	Adapter        string                  `json:"adapter"` // instance; empty where no adapter took it
+	AdapterVersion string                  `json:"adapter_version"`
+	Generation     int                     `json:"generation,omitempty"` // of the adapter process, from 1
+	Profile        string                  `json:"profile"`
+	Attempt        int                     `json:"attempt"` // from 1; 0 for a cell that was never started
+	Last           bool                    `json:"last"`    // whether no other attempt follows
+	Status         shared.Status           `json:"status"`
+	Cause          shared.Cause            `json:"cause"` // empty unless status is error
+	Message        string                  `json:"message"`
+	ExitCode       *int64                  `json:"exit_code"`
+	Signal         Signal                  `json:"signal"`
+	Limit          shared.Dimension        `json:"limit,omitempty"`
+	CPUSeconds     float64                 `json:"cpu_seconds,omitempty"` // of the command; 0 where unknown
+	MaxRSS         int64                   `json:"max_rss,omitempty"`     // bytes; 0 where unknown
+	Passed         *bool                   `json:"passed"`
+	BaseSHA        string                  `json:"base_sha"`
+	Phases         map[string]Phase        `json:"phases"`
+	Metrics        map[string]*json.Number `json:"metrics"` // null: this cell has no such number
+	Artifacts      []Artifact              `json:"artifacts"`
+	Diff           *Diff                   `json:"diff"`
+	DiffFromBase   *Diff                   `json:"diff_from_base,omitempty"`
+	Verify         *Command                `json:"verify,omitempty"`
+	Stdout         *Stream                 `json:"stdout,omitempty"`
+	Stderr         *Stream                 `json:"stderr,omitempty"`
+	Cleanup        Cleanup                 `json:"cleanup"`
+	Left           []Left                  `json:"left,omitempty"` // what is not gone, or may not be
+	Integrity      []plan.Notice           `json:"integrity"`
+	Environment    Environment             `json:"environment"`
 }
 
 // Phase is when a phase started and how long it took.
@@ -57,11 +60,23 @@ type Phase struct {
 	Seconds float64   `json:"seconds"` // by the monotonic clock
 }
 
+// Signal is the name of the signal that ended a command, such as "KILL". The empty one, of a command that exited, is
+// null in JSON.
+type Signal string
+
+// MarshalJSON writes null for the empty Signal.
+func (s Signal) MarshalJSON() ([]byte, error) {
+	if s == "" {
+		return []byte("null"), nil
+	}
+	return json.Marshal(string(s))
+}
+
 // Command is the outcome of a setup or verify command.
 type Command struct {
 	Status   shared.Status `json:"status"`
 	ExitCode *int64        `json:"exit_code"`
-	Signal   string        `json:"signal"`
+	Signal   Signal        `json:"signal"`
 	Seconds  float64       `json:"seconds"`
 	Stdout   *Stream       `json:"stdout,omitempty"`
 	Stderr   *Stream       `json:"stderr,omitempty"`
