@@ -38,7 +38,7 @@ type Support struct {
 // Dimension is something that a limit may be set for, or that the adapter contains by itself.
 type Dimension string
 
-// The dimensions of DESIGN.
+// The dimensions.
 const (
 	DimensionWallTime       Dimension = "wall_time"
 	DimensionOutput         Dimension = "output"

@@ -102,7 +102,7 @@ type Stream struct {
 // Status is how an attempt ended, apart from whether it passed.
 type Status string
 
-// The statuses of DESIGN. An adapter answers the first three; the others are the host's.
+// The statuses. An adapter answers the first three; the others are the host's.
 const (
 	StatusCompleted     Status = "completed"
 	StatusTimedOut      Status = "timed_out"

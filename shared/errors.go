@@ -8,7 +8,7 @@ import (
 // Cause is why there is no measurement. It is part of the record of an attempt.
 type Cause string
 
-// The causes of DESIGN.
+// The causes.
 const (
 	CauseProvision      Cause = "provision"
 	CauseSetup          Cause = "setup"

@@ -13,7 +13,7 @@ import (
 	"cellharness/shared"
 )
 
-// Defaults of a cell that DESIGN fixes, and the wait before a second attempt.
+// Defaults of a cell that says nothing else, and the wait before a second attempt.
 const (
 	defaultPromptTimeout = 30 * time.Minute
 	defaultExecTimeout   = 5 * time.Minute

@@ -44,7 +44,7 @@ type Input struct {
 // Order is the order in which cells are started.
 type Order string
 
-// The orders of DESIGN.
+// The orders of dispatch.
 const (
 	OrderInterleaved Order = "interleaved"
 	OrderRandom      Order = "random"
