@@ -32,18 +32,17 @@ func isUnsupported(err error) bool { return errors.Is(err, shared.ErrUnsupported
 // visibleDir makes a directory that a box does not hide.
 func visibleDir(t *testing.T) string {
 	t.Helper()
-	here, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, hidden := range []string{"/tmp", "/var/tmp", "/dev"} {
-		if here == hidden || strings.HasPrefix(here, hidden+"/") {
-			t.Fatalf("tests of isolation need a working directory outside of %s", hidden)
+	dir := ""
+	for _, parent := range visibleParents(t) {
+		made, err := os.MkdirTemp(parent, "testdata-victim-")
+		if err == nil {
+			dir = made
+			break
 		}
+		t.Logf("not in %s: %v", parent, err)
 	}
-	dir, err := os.MkdirTemp(here, "testdata-victim-")
-	if err != nil {
-		t.Fatal(err)
+	if dir == "" {
+		t.Fatal("tests of isolation need a directory that can be written outside of /tmp, /var/tmp and /dev")
 	}
 	t.Cleanup(func() {
 		if err := os.RemoveAll(dir); err != nil {
@@ -51,6 +50,25 @@ func visibleDir(t *testing.T) string {
 		}
 	})
 	return dir
+}
+
+// visibleParents are the places for a directory that a box does not hide: the one of the package, where the module was
+// not put below a temporary directory, then the home directory.
+func visibleParents(t *testing.T) []string {
+	t.Helper()
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	parents := []string{here}
+	if home, err := os.UserHomeDir(); err == nil {
+		parents = append(parents, home)
+	}
+	return slices.DeleteFunc(append(parents, "/var/lib", "/opt"), func(dir string) bool {
+		return slices.ContainsFunc([]string{"/tmp", "/var/tmp", "/dev"}, func(hidden string) bool {
+			return dir == hidden || strings.HasPrefix(dir, hidden+"/")
+		})
+	})
 }
 
 // victim makes a directory with the files that fileAttacks go for.

@@ -269,8 +269,10 @@ cat /proc/$PPID/cmdline | tr '\0' ' ' >"$HOME/parent-cmdline"
 	if got := read("parent-cmdline"); strings.Contains(got, "sh -c") || strings.Contains(got, dir) {
 		t.Errorf("the supervisor's command line is %q", got)
 	}
-	if got, want := strings.Fields(read("parent-environ")), runtimeSettings(); !slices.Equal(got, want) {
-		t.Errorf("the supervisor has an environment of %d variables, want %d", len(got), len(want))
+	for _, variable := range strings.Fields(read("parent-environ")) { // none where it may not be read
+		if !slices.Contains(runtimeSettings(), variable) {
+			t.Errorf("the supervisor has a variable of %d bytes that is no setting of the runtime", len(variable))
+		}
 	}
 }
 
