@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -143,8 +144,22 @@ func (a *app) show(f lookFlags, args []string) error {
 		}
 	}
 	thresholds := runner.Thresholds(r.plan, r.results, judge{})
-	renderSummary(a.stdout, summary.Summarize(r.plan, r.results), thresholds, r.folder.Dir())
+	open, err := r.untold()
+	if err != nil {
+		return fail(exitUsage, err)
+	}
+	renderSummary(a.stdout, summary.Summarize(r.plan, r.results), thresholds, open, r.folder.Dir())
 	return nil
+}
+
+// untold lists the leases that nobody has tried to close: the run goes on, or its process died.
+func (r *recorded) untold() ([]record.Lease, error) {
+	entries, err := r.folder.Entries()
+	if err != nil {
+		return nil, err
+	}
+	leases, err := record.OpenLeases(entries)
+	return slices.DeleteFunc(leases, func(l record.Lease) bool { return l.Cleanup != "" }), err
 }
 
 func first(args []string) string {

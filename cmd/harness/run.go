@@ -245,7 +245,7 @@ func (s *session) conclude(p *plan.Plan, watch *signals) error {
 	sum := summary.Summarize(p, s.report.Results)
 	s.counts = sum.Counts()
 	if !s.flags.json {
-		renderSummary(s.app.stdout, sum, s.report.Thresholds, s.folder.Dir())
+		renderSummary(s.app.stdout, sum, s.report.Thresholds, nil, s.folder.Dir())
 	}
 	if s.out.record.err != nil {
 		return fail(max(code, exitIncomplete), s.out.record.err)

@@ -10,12 +10,13 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 
 	"cellharness/runner"
+	"cellharness/runner/record"
 	"cellharness/runner/summary"
 )
 
 // renderSummary prints what a run came to: a row for each variant on each adapter, the thresholds, what was not
-// measured and what is left behind.
-func renderSummary(w io.Writer, s summary.Summary, thresholds []runner.ThresholdResult, folder string) {
+// measured and what is left behind. open are leases of which no attempt has told yet what became of them.
+func renderSummary(w io.Writer, s summary.Summary, thresholds []runner.ThresholdResult, open []record.Lease, folder string) {
 	renderGroups(w, s.Groups)
 	renderThresholds(w, thresholds)
 	for _, u := range s.Unmeasured {
@@ -29,7 +30,7 @@ func renderSummary(w io.Writer, s summary.Summary, thresholds []runner.Threshold
 		}
 		fmt.Fprintf(w, " not measured: %d (%s), such as %s\n", len(u.Cells), reason, example)
 	}
-	renderLeaked(w, s.Leaked)
+	renderLeaked(w, s.Leaked, open)
 	fmt.Fprintf(w, " records: %s\n", folder)
 }
 
@@ -114,8 +115,15 @@ func renderThresholds(w io.Writer, thresholds []runner.ThresholdResult) {
 	}
 }
 
-func renderLeaked(w io.Writer, leaked []summary.Leaked) {
-	if len(leaked) == 0 {
+func renderLeaked(w io.Writer, leaked []summary.Leaked, open []record.Lease) {
+	for _, l := range open {
+		where := l.Lease
+		if l.Handle != nil {
+			where = record.Printable(l.Handle.Root)
+		}
+		fmt.Fprintf(w, " may be left behind by %s, attempt %d: workspace %s\n", l.Cell, l.Attempt, where)
+	}
+	if len(leaked)+len(open) == 0 {
 		fmt.Fprintln(w, " left behind: nothing")
 		return
 	}

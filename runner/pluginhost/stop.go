@@ -48,7 +48,7 @@ func (p *Process) drain(ctx context.Context) error {
 	}
 	if report.Leaked > 0 {
 		return &shared.Error{Code: shared.CodeInternal, Message: fmt.Sprintf(
-			"adapter %s may have left %d workspaces; harness leases shows them, harness gc disposes of them", p.in.title, report.Leaked)}
+			"adapter %s may have left %d workspaces; the open leases in the journal of the run name them", p.in.title, report.Leaked)}
 	}
 	return nil
 }

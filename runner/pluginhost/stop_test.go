@@ -74,7 +74,7 @@ func TestStop(t *testing.T) {
 		want      string // in the error; empty: no error
 	}{
 		"clean":          {"", 5 * time.Second, ""},
-		"leaks":          {"leak 2", 5 * time.Second, "adapter test_adapter.b may have left 2 workspaces; harness leases shows them"},
+		"leaks":          {"leak 2", 5 * time.Second, "adapter test_adapter.b may have left 2 workspaces; the open leases in the journal of the run name them"},
 		"hangs in drain": {"stopin drain", 12 * time.Second, "drain adapter test_adapter.a: adapter test_adapter.a did not answer within"},
 	}
 	for name, test := range tests {

@@ -45,7 +45,7 @@ func unmeasured(all []outcome) []Unmeasured {
 			at[key] = i
 			message := o.result.Message
 			if o.status == Pending {
-				message = "the run has not come to its end; harness resume goes on with it"
+				message = "the run has not come to its end"
 			}
 			out = append(out, Unmeasured{Status: o.status, Cause: o.result.Cause, Message: message})
 		}
