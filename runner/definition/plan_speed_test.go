@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"cellharness/runner/definition"
 )
@@ -55,25 +54,6 @@ trial "x" {
   }
 }
 `, tasks/100)
-}
-
-func TestTenThousandCellsArePlannedQuickly(t *testing.T) {
-	t.Parallel()
-	file := definitionOf(t, large(1000))
-	start := time.Now()
-	d := load(t, definition.Options{}, file)
-	p, _ := planned(t, d)
-	took := time.Since(start)
-	if len(p.Cells) != 10_000 {
-		t.Fatalf("%d cells", len(p.Cells))
-	}
-	if strings.Count(p.Cells[9_999].Address, "/") != 2 {
-		t.Errorf("last address %s", p.Cells[9_999].Address)
-	}
-	// The promise is a second on a machine of its own; this one may be shared, slow, and under the race detector.
-	if took > 10*time.Second {
-		t.Errorf("10,000 cells took %v", took)
-	}
 }
 
 // BenchmarkPlan makes 10,000 cells, once with commands that differ by task and variant only, as is usual, and once with
