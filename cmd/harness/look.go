@@ -140,7 +140,7 @@ func (a *app) show(f lookFlags, args []string) error {
 	}
 	for _, result := range r.results {
 		if result.Last {
-			fmt.Fprintln(a.stdout, cellLine(result))
+			fmt.Fprintln(printable{a.stdout}, cellLine(result))
 		}
 	}
 	thresholds := runner.Thresholds(r.plan, r.results, judge{})

@@ -34,7 +34,7 @@ or why none can (exit 4). No workspace is made.`,
   harness plan config/quickstart.hcl --offline`,
 		Args: atLeastOnePath,
 		RunE: func(cmd *cobra.Command, paths []string) error {
-			out := a.newOutput("", f.json, (&plain{w: a.stderr, quiet: true}).take)
+			out := a.newOutput("", f.json, (&plain{w: printable{a.stderr}, quiet: true}).take)
 			err := a.runPlan(cmd, paths, f, out)
 			out.finish(&event.RunFinished{ExitCode: codeOf(err)})
 			return err

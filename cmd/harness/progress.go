@@ -26,14 +26,14 @@ func (a *app) progress(f *runFlags) (eventSink, func(), error) {
 	}
 	switch how {
 	case "auto", "plain":
-		p := &plain{w: a.stderr, clock: a.clock, start: a.clock(), running: map[string]time.Time{}, stop: make(chan struct{})}
+		p := &plain{w: printable{a.stderr}, clock: a.clock, start: a.clock(), running: map[string]time.Time{}, stop: make(chan struct{})}
 		p.beats.Go(p.beat)
 		return p.take, func() { close(p.stop); p.beats.Wait() }, nil
 	case "json":
 		f.json = true
 		return nil, func() {}, nil
 	case "quiet":
-		q := &plain{w: a.stderr, quiet: true}
+		q := &plain{w: printable{a.stderr}, quiet: true}
 		return q.take, func() {}, nil
 	}
 	return nil, nil, fail(exitUsage, fmt.Errorf("--progress is %q; it can be auto, plain, json or quiet", how))

@@ -17,6 +17,7 @@ import (
 // renderSummary prints what a run came to: a row for each variant on each adapter, the thresholds, what was not
 // measured and what is left behind. open are leases of which no attempt has told yet what became of them.
 func renderSummary(w io.Writer, s summary.Summary, thresholds []runner.ThresholdResult, open []record.Lease, folder string) {
+	w = printable{w}
 	renderGroups(w, s.Groups)
 	renderThresholds(w, thresholds)
 	for _, u := range s.Unmeasured {

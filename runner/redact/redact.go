@@ -117,7 +117,7 @@ func (w *Writer) Close() error {
 func (w *Writer) pass(keep int) error {
 	for {
 		at, length := w.masker.first(w.held)
-		if at < 0 {
+		if at < 0 || (keep > 0 && w.masker.mayGrow(w.held[at:], length)) {
 			break
 		}
 		if err := w.write(w.held[:at]); err != nil {
@@ -141,6 +141,19 @@ func (w *Writer) pass(keep int) error {
 func (w *Writer) write(p []byte) error {
 	_, err := w.to.Write(p)
 	return err
+}
+
+// mayGrow tells whether b, which starts with a form of the given length, is the start of a longer form.
+func (m *Masker) mayGrow(b []byte, length int) bool {
+	for _, f := range m.forms { // longest first
+		if len(f) <= length {
+			return false
+		}
+		if len(b) < len(f) && bytes.HasPrefix(f, b) {
+			return true
+		}
+	}
+	return false
 }
 
 // first finds the secret that starts first in b, the longest one where two start at the same place.

@@ -101,3 +101,25 @@ func TestMask(t *testing.T) {
 		t.Errorf("Mask without secrets = %q", got)
 	}
 }
+
+func TestWriter_WaitsForTheLongerSecret(t *testing.T) {
+	t.Parallel()
+	m, err := New([]shared.Secret{shared.NewSecret("sk-abc"), shared.NewSecret("sk-abc-longer-key")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]string{"x sk-abc-longer-key y": "x *** y", "x sk-abc-lower": "x ***-lower", "sk-abc": "***"} {
+		for cut := range len(text) {
+			var out bytes.Buffer
+			w := m.Writer(&out)
+			for _, part := range []string{text[:cut], text[cut:]} {
+				if _, err := w.Write([]byte(part)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := w.Close(); err != nil || out.String() != want {
+				t.Errorf("%q cut at %d: %q, %v; want %q", text, cut, out.String(), err, want)
+			}
+		}
+	}
+}
