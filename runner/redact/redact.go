@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
-	"sort"
+	"slices"
 
 	"cellharness/shared"
 )
@@ -19,7 +19,7 @@ const Mask = "***"
 
 // Masker knows the forms of some secrets: plain, base64, URL-escaped and JSON-escaped.
 type Masker struct {
-	forms   [][]byte // longest first
+	forms   [][]byte
 	longest int
 }
 
@@ -41,13 +41,12 @@ func New(secrets []shared.Secret) (*Masker, error) {
 			}
 			seen[f] = true
 			m.forms = append(m.forms, []byte(f))
+			m.longest = max(m.longest, len(f))
 		}
 	}
 	if len(m.forms) == 0 {
 		return nil, nil
 	}
-	sort.Slice(m.forms, func(i, j int) bool { return len(m.forms[i]) > len(m.forms[j]) })
-	m.longest = len(m.forms[0])
 	return m, nil
 }
 
@@ -56,13 +55,20 @@ func formsOf(value string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("escape a secret: %w", err)
 	}
+	// Go escapes < > & in JSON, other languages do not.
+	var bare bytes.Buffer
+	e := json.NewEncoder(&bare)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(value); err != nil {
+		return nil, fmt.Errorf("escape a secret: %w", err)
+	}
 	raw := []byte(value)
 	return []string{
 		value,
 		base64.StdEncoding.EncodeToString(raw), base64.RawStdEncoding.EncodeToString(raw),
 		base64.URLEncoding.EncodeToString(raw), base64.RawURLEncoding.EncodeToString(raw),
 		url.QueryEscape(value), url.PathEscape(value),
-		string(quoted[1 : len(quoted)-1]),
+		string(quoted[1 : len(quoted)-1]), bare.String()[1 : bare.Len()-2],
 	}, nil
 }
 
@@ -87,6 +93,7 @@ type Writer struct {
 	masker *Masker // nil: everything passes
 	to     io.Writer
 	held   []byte
+	inside int // how many bytes at the start of held belong to a secret whose mask is written
 	found  int64
 }
 
@@ -113,56 +120,51 @@ func (w *Writer) Close() error {
 	return w.pass(0)
 }
 
-// pass writes all but the last keep bytes; a secret that starts before those is complete.
+// pass writes all but the last keep bytes. A secret that starts before those is complete. Secrets that overlap are
+// masked as one, so that what is written does not depend on where the borders of writes are.
 func (w *Writer) pass(keep int) error {
-	for {
-		at, length := w.masker.first(w.held)
-		if at < 0 || (keep > 0 && w.masker.mayGrow(w.held[at:], length)) {
+	final := len(w.held) - keep
+	if final <= 0 {
+		return nil
+	}
+	var out []byte
+	done := w.inside // what lies before is written or masked
+	for _, m := range w.masker.matches(w.held) {
+		if m.start >= final {
 			break
 		}
-		if err := w.write(w.held[:at]); err != nil {
-			return err
+		if m.start >= done {
+			out = append(append(out, w.held[done:m.start]...), Mask...)
+			w.found++
 		}
-		if err := w.write([]byte(Mask)); err != nil {
-			return err
-		}
-		w.found++
-		w.held = w.held[at+length:]
+		done = max(done, m.end)
 	}
-	if out := len(w.held) - keep; out > 0 {
-		if err := w.write(w.held[:out]); err != nil {
-			return err
-		}
-		w.held = append([]byte(nil), w.held[out:]...)
+	if done < final {
+		out = append(out, w.held[done:final]...)
+		done = final
 	}
-	return nil
-}
-
-func (w *Writer) write(p []byte) error {
-	_, err := w.to.Write(p)
+	w.inside = done - final
+	w.held = append(w.held[:0], w.held[final:]...)
+	_, err := w.to.Write(out)
 	return err
 }
 
-// mayGrow tells whether b, which starts with a form of the given length, is the start of a longer form.
-func (m *Masker) mayGrow(b []byte, length int) bool {
-	for _, f := range m.forms { // longest first
-		if len(f) <= length {
-			return false
-		}
-		if len(b) < len(f) && bytes.HasPrefix(f, b) {
-			return true
-		}
-	}
-	return false
-}
+// match is a place of a secret.
+type match struct{ start, end int }
 
-// first finds the secret that starts first in b, the longest one where two start at the same place.
-func (m *Masker) first(b []byte) (at, length int) {
-	at = -1
+// matches finds all places of all secrets in b, overlapping ones too, in the order of their starts.
+func (m *Masker) matches(b []byte) []match {
+	var found []match
 	for _, f := range m.forms {
-		if i := bytes.Index(b, f); i >= 0 && (at < 0 || i < at) {
-			at, length = i, len(f)
+		for at := 0; ; {
+			i := bytes.Index(b[at:], f)
+			if i < 0 {
+				break
+			}
+			found = append(found, match{at + i, at + i + len(f)})
+			at += i + 1
 		}
 	}
-	return at, length
+	slices.SortFunc(found, func(a, b match) int { return a.start - b.start })
+	return found
 }

@@ -3,6 +3,7 @@ package redact
 import (
 	"bytes"
 	"encoding/base64"
+	"io"
 	"math/rand/v2"
 	"testing"
 
@@ -108,7 +109,7 @@ func TestWriter_WaitsForTheLongerSecret(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for text, want := range map[string]string{"x sk-abc-longer-key y": "x *** y", "x sk-abc-lower": "x ***-lower", "sk-abc": "***"} {
+	for text, want := range map[string]string{"x sk-abc-longer-key y": "x *** y", "x sk-abc-lower": "x ***-lower", "sk-abc": "***", "sk-absk-abc": "sk-ab***"} {
 		for cut := range len(text) {
 			var out bytes.Buffer
 			w := m.Writer(&out)
@@ -120,6 +121,60 @@ func TestWriter_WaitsForTheLongerSecret(t *testing.T) {
 			if err := w.Close(); err != nil || out.String() != want {
 				t.Errorf("%q cut at %d: %q, %v; want %q", text, cut, out.String(), err, want)
 			}
+		}
+	}
+}
+
+// TestWriter_OverlapsAreOneMask holds for every border of writes.
+func TestWriter_OverlapsAreOneMask(t *testing.T) {
+	t.Parallel()
+	m, err := New([]shared.Secret{shared.NewSecret("abcdef"), shared.NewSecret("defghi"), shared.NewSecret("xyxy")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]string{
+		"1abcdefghi2": "1***2", "abcdefabcdef": "******", "xyxyxyxy": "***", "abcde defghi": "abcde ***",
+	} {
+		for cut := range len(text) {
+			for second := cut; second < len(text); second++ {
+				var out bytes.Buffer
+				w := m.Writer(&out)
+				for _, part := range []string{text[:cut], text[cut:second], text[second:]} {
+					if _, err := w.Write([]byte(part)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := w.Close(); err != nil || out.String() != want {
+					t.Errorf("%q cut at %d and %d: %q, %v; want %q", text, cut, second, out.String(), err, want)
+				}
+			}
+		}
+	}
+}
+
+func TestWriter_MasksJSONOfOtherLanguages(t *testing.T) {
+	t.Parallel()
+	m, err := New([]shared.Secret{shared.NewSecret(`a"<b>&`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := m.Mask(`{"k": "a\"<b>&"}`); got != `{"k": "***"}` {
+		t.Errorf("masked as %s", got)
+	}
+}
+
+// BenchmarkWriter_OnlySecrets is the worst that a command can print.
+func BenchmarkWriter_OnlySecrets(b *testing.B) {
+	m, err := New([]shared.Secret{shared.NewSecret("canary_0123456789")})
+	if err != nil {
+		b.Fatal(err)
+	}
+	chunk := bytes.Repeat([]byte("canary_0123456789"), 1900)
+	b.SetBytes(int64(len(chunk)))
+	w := m.Writer(io.Discard)
+	for b.Loop() {
+		if _, err := w.Write(chunk); err != nil {
+			b.Fatal(err)
 		}
 	}
 }
