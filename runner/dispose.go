@@ -118,7 +118,16 @@ func (a *attempt) removeOnce(ctx context.Context, ws *workspace) ([]record.Left,
 	if ws.handle != nil {
 		handles = append(handles, *ws.handle)
 	} else {
-		// Provision has not answered with a workspace. One may be there all the same, so it is looked for.
+		// Provision has not answered with a workspace. It may be under way still, so it is ended by its lease; and
+		// whatever is there all the same is looked for.
+		d := adapter.Description()
+		handles = append(handles, shared.Handle{
+			Adapter: d.Name, Instance: a.cell.Adapter, Version: d.HandleVersion, Lease: ws.lease,
+		})
+		if left, err := teardown(ctx, adapter, handles); err != nil || len(left) > 0 {
+			return left, err
+		}
+		handles = handles[:0]
 		found, err := adapter.Find(ctx, ws.labels)
 		if err != nil {
 			return nil, fmt.Errorf("look for the workspace: %w", err)
@@ -129,11 +138,15 @@ func (a *attempt) removeOnce(ctx context.Context, ws *workspace) ([]record.Left,
 			}
 		}
 	}
-	var left []record.Left
+	return teardown(ctx, adapter, handles)
+}
+
+// teardown removes workspaces and says what is left of them.
+func teardown(ctx context.Context, adapter Adapter, handles []shared.Handle) (left []record.Left, err error) {
 	for _, h := range handles {
 		report, err := adapter.Teardown(ctx, h)
 		if err != nil {
-			return left, fmt.Errorf("remove %s: %w", record.Printable(h.Root), err)
+			return left, fmt.Errorf("remove workspace %s: %w", h.Lease, err)
 		}
 		left = append(left, leftOf(report)...)
 	}

@@ -110,7 +110,7 @@ type generation struct {
 func (g *generation) Generation() int { return g.number }
 
 func (g *generation) Description() shared.Description {
-	return shared.Description{Name: adaptertest.FakeName}
+	return shared.Description{Name: adaptertest.FakeName, HandleVersion: 1}
 }
 
 func (g *generation) Succeeded() {

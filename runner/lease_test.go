@@ -153,7 +153,7 @@ func TestProvision_ThatFailedWithoutAnAnswerIsLookedFor(t *testing.T) {
 	}
 	r := w.one()
 	wantStatus(t, r, "completed passed=true")
-	want := []string{"provision", "find", "teardown", "provision", "cell", "teardown"}
+	want := []string{"provision", "teardown", "find", "provision", "cell", "teardown"}
 	if diff := cmp.Diff(want, calls); diff != "" {
 		t.Errorf("calls (-want +got):\n%s", diff)
 	}

@@ -37,7 +37,9 @@ type Adapter interface {
 	Collect(ctx context.Context, h Handle, spec CollectSpec, sink ArtifactSink) (Collection, error)
 
 	// Teardown ends what still runs in the workspace and removes it. It is idempotent: what is gone already counts as
-	// done. What could not be removed is in the report, not in the error; the error means that nothing is known.
+	// done. What could not be removed is in the report, not in the error; the error means that nothing is known. A
+	// handle that has nothing but adapter, instance, version and lease is enough: it ends a Provision of that lease which is still
+	// under way, waits for it, and removes what there is.
 	Teardown(ctx context.Context, h Handle) (TeardownReport, error)
 
 	// Find lists the workspaces that exist and carry all non-zero fields of labels, whoever made them.

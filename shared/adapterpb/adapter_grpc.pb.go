@@ -82,7 +82,8 @@ type AdapterClient interface {
 	// repeated. The adapter answers, for each artifact, with one begin, any number of chunks and one end; artifacts MUST
 	// NOT overlap. Then exactly one collection MUST come, as the last message.
 	Collect(ctx context.Context, in *CollectRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[CollectResponse], error)
-	// Teardown removes a workspace. It is idempotent: what is gone already is RESOURCE_STATE_ABSENT.
+	// Teardown removes a workspace. It is idempotent: what is gone already is RESOURCE_STATE_ABSENT. A handle with adapter, instance,
+	// version and lease alone is enough; the adapter MUST end a Provision of that lease that is still under way first.
 	Teardown(ctx context.Context, in *TeardownRequest, opts ...grpc.CallOption) (*TeardownResponse, error)
 	// Find lists the workspaces that exist and carry all non-empty labels asked for, one message each.
 	Find(ctx context.Context, in *FindRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[FindResponse], error)
@@ -251,7 +252,8 @@ type AdapterServer interface {
 	// repeated. The adapter answers, for each artifact, with one begin, any number of chunks and one end; artifacts MUST
 	// NOT overlap. Then exactly one collection MUST come, as the last message.
 	Collect(*CollectRequest, grpc.ServerStreamingServer[CollectResponse]) error
-	// Teardown removes a workspace. It is idempotent: what is gone already is RESOURCE_STATE_ABSENT.
+	// Teardown removes a workspace. It is idempotent: what is gone already is RESOURCE_STATE_ABSENT. A handle with adapter, instance,
+	// version and lease alone is enough; the adapter MUST end a Provision of that lease that is still under way first.
 	Teardown(context.Context, *TeardownRequest) (*TeardownResponse, error)
 	// Find lists the workspaces that exist and carry all non-empty labels asked for, one message each.
 	Find(*FindRequest, grpc.ServerStreamingServer[FindResponse]) error

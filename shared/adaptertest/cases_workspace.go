@@ -21,6 +21,7 @@ func workspaceCases() []testCase {
 		{"workspaces_are_apart", testWorkspacesApart},
 		{"phases_share_a_workspace", testPhases},
 		{"teardown_twice", testTeardownTwice},
+		{"teardown_by_lease", testTeardownByLease},
 		{"teardown_removes", testTeardownRemoves},
 		{"teardown_running", testTeardownRunning},
 		{"teardown_hostile_modes", testTeardownModes},
@@ -144,6 +145,27 @@ func testTeardownTwice(t *testing.T, b *bench) {
 			if state == shared.ResourceAbsent && r.State != state {
 				t.Errorf("the second Teardown removed %s %q again", r.Kind, r.Name)
 			}
+		}
+	}
+}
+
+// testTeardownByLease holds that whoever knows no more than a lease can have its workspace removed.
+func testTeardownByLease(t *testing.T, b *bench) {
+	w := b.provision(t)
+	h := shared.Handle{Adapter: w.handle.Adapter, Instance: w.handle.Instance, Version: w.handle.Version, Lease: w.handle.Lease}
+	for range 2 {
+		report, err := b.adapter.Teardown(within(t), h)
+		if err != nil || !report.Complete() {
+			t.Fatalf("Teardown by the lease = %+v, %v; want a complete report", report, err)
+		}
+	}
+	found, err := b.adapter.Find(within(t), b.spec().Labels)
+	if err != nil {
+		t.Fatalf("Find: %v", err)
+	}
+	for _, f := range found {
+		if f.Handle.Lease == h.Lease {
+			t.Errorf("Find still sees %s", h.Lease)
 		}
 	}
 }

@@ -36,6 +36,7 @@ type Adapter struct {
 // instance is the configured part.
 type instance struct {
 	name     string
+	owner    string // mark of the installation
 	settings settings
 	environ  map[string]string // of SettingEnvironment
 	git      *worktree.Git
@@ -44,13 +45,13 @@ type instance struct {
 	refs     *refs
 }
 
-// occupant is a workspace that this process holds, and the command that runs in it.
+// occupant is a workspace that this process holds, and what is under way in it: its making, or a command.
 type occupant struct {
-	workspace *worktree.Workspace
-	start     string // tree in which the measured command started; empty until then
-	touched   bool   // whether anything was put into or run in the workspace
+	workspace *worktree.Workspace // nil until it is made
+	start     string              // tree in which the measured command started; empty until then
+	touched   bool                // whether anything was put into or run in the workspace, or may have been by another process
 	cancel    context.CancelCauseFunc
-	done      chan struct{} // closed when the running command has ended; nil while none runs
+	done      chan struct{} // closed when what is under way has ended; nil while nothing is
 }
 
 // New returns an adapter that is not configured yet.
@@ -130,7 +131,7 @@ func (a *Adapter) configure(ctx context.Context, cfg shared.Configuration) (*ins
 	if err != nil {
 		return nil, invalid("workspaces_dir", err.Error())
 	}
-	return &instance{name: cfg.Instance, settings: s, environ: cfg.Environment, git: git, source: source, store: store}, nil
+	return &instance{name: cfg.Instance, owner: cfg.Owner, settings: s, environ: cfg.Environment, git: git, source: source, store: store}, nil
 }
 
 // configured returns the instance, or why there is none to use.
@@ -163,39 +164,85 @@ func (a *Adapter) Provision(ctx context.Context, spec shared.ProvisionSpec) (sha
 	if err := a.refuseWhenDraining(); err != nil {
 		return none, err
 	}
-	commit := spec.Base
-	if commit == "" {
+	if spec.Base == "" {
 		return none, &shared.Error{Code: shared.CodeInvalid, Message: "a workspace needs the commit that its base was pinned to"}
 	}
+	o, err := a.reserve(spec.Lease)
+	if err != nil {
+		return none, err
+	}
+	ctx, end, err := a.occupy(ctx, o)
+	if err != nil {
+		return none, err
+	}
+	defer end()
+	ws, mirror, err := in.create(ctx, spec)
+	a.made(spec.Lease, ws)
+	if err != nil {
+		return none, err
+	}
+	noticed := append(notices(mirror.Notices), in.refs.notices(ctx, spec.Ref, spec.Base)...)
+	return shared.Provisioned{BaseSHA: spec.Base, Notices: noticed, Handle: shared.Handle{
+		Adapter: Name, Instance: in.name, Version: handleVersion, Lease: spec.Lease, Resource: spec.Lease,
+		Root: ws.Tree(), Base: spec.Base,
+	}}, nil
+}
+
+// reserve makes a lease known before there is a workspace of it, so that Teardown can end its making.
+func (a *Adapter) reserve(lease string) (*occupant, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if _, ok := a.occupants[lease]; ok {
+		return nil, &shared.Error{Code: shared.CodeExists, Message: "there is a workspace " + lease + " already"}
+	}
+	o := &occupant{}
+	a.occupants[lease] = o
+	return o, nil
+}
+
+// made tells what became of a reserved lease: a workspace, or nothing.
+func (a *Adapter) made(lease string, ws *worktree.Workspace) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if ws == nil {
+		delete(a.occupants, lease)
+		return
+	}
+	a.occupants[lease].workspace = ws
+}
+
+// create makes the workspace. Where ctx ends meanwhile, nothing of it stays.
+func (in *instance) create(ctx context.Context, spec shared.ProvisionSpec) (*worktree.Workspace, *worktree.Mirror, error) {
 	labels, err := json.Marshal(spec.Labels)
 	if err != nil {
-		return none, fmt.Errorf("encode the labels: %w", err)
+		return nil, nil, fmt.Errorf("encode the labels: %w", err)
 	}
-	mirror, err := in.store.Mirror(ctx, in.source, commit, in.settings.History)
+	mirror, err := in.store.Mirror(ctx, in.source, spec.Base, in.settings.History)
 	if err != nil {
-		return none, repoError("cut a mirror of "+in.settings.Repo+" at "+commit, err)
+		return nil, nil, repoError("cut a mirror of "+in.settings.Repo+" at "+spec.Base, err)
 	}
 	create := worktree.CreateSpec{Name: spec.Lease, Labels: labels}
 	if spec.Patch != nil && spec.Patch.Size > 0 {
 		patch, err := spec.Patch.Open()
 		if err != nil {
-			return none, fmt.Errorf("read the patch: %w", err)
+			return nil, nil, fmt.Errorf("read the patch: %w", err)
 		}
 		defer patch.Close()
 		create.Patch = patch
 	}
 	ws, err := in.store.Create(ctx, mirror, create)
-	if err != nil {
-		return none, repoError("make the workspace", err)
+	if err == nil && ctx.Err() != nil {
+		err = ctx.Err()
+		for _, r := range ws.Remove(context.WithoutCancel(ctx)) {
+			if r.State == worktree.StateLeaked {
+				err = errors.Join(err, fmt.Errorf("%s is left: %s", r.Name, r.Detail))
+			}
+		}
 	}
-	a.mu.Lock()
-	a.occupants[spec.Lease] = &occupant{workspace: ws}
-	a.mu.Unlock()
-	noticed := append(notices(mirror.Notices), in.refs.notices(ctx, spec.Ref, commit)...)
-	return shared.Provisioned{BaseSHA: commit, Notices: noticed, Handle: shared.Handle{
-		Adapter: Name, Instance: in.name, Version: handleVersion, Lease: spec.Lease, Resource: spec.Lease,
-		Root: ws.Tree(), Base: commit,
-	}}, nil
+	if err != nil {
+		return nil, nil, repoError("make the workspace", err)
+	}
+	return ws, mirror, nil
 }
 
 // repoError is an error of git or of the file system while a workspace was made or read.
@@ -231,7 +278,9 @@ func (a *Adapter) occupant(ctx context.Context, h shared.Handle) (*occupant, err
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if o, ok := a.occupants[h.Lease]; ok {
+	if o, ok := a.occupants[h.Lease]; ok && o.workspace == nil {
+		return nil, &shared.Error{Code: shared.CodePrecondition, Message: "the workspace " + h.Lease + " is being made"}
+	} else if ok {
 		return o, nil
 	}
 	ws, err := in.store.Open(ctx, h.Lease)
@@ -241,9 +290,22 @@ func (a *Adapter) occupant(ctx context.Context, h shared.Handle) (*occupant, err
 	if err != nil {
 		return nil, repoError("open the workspace", err)
 	}
+	if err := in.checkOwner(ws); err != nil {
+		return nil, err
+	}
 	o := &occupant{workspace: ws, touched: true}
 	a.occupants[h.Lease] = o
 	return o, nil
+}
+
+// checkOwner refuses a workspace that another installation has made.
+func (in *instance) checkOwner(ws *worktree.Workspace) error {
+	var have shared.Labels
+	if err := json.Unmarshal(ws.Labels(), &have); err == nil && have.Owner == in.owner {
+		return nil
+	}
+	return &shared.Error{Code: shared.CodePrecondition, Message: fmt.Sprintf(
+		"the workspace %s was not made by this installation and is left alone", ws.Dir())}
 }
 
 // Find lists the workspaces on this machine that carry the labels.
@@ -271,32 +333,44 @@ func (a *Adapter) Find(ctx context.Context, labels shared.Labels) ([]shared.Foun
 	return found, nil
 }
 
-// Drain refuses new work, waits for the commands that run, and ends those that take longer.
+// Drain refuses new work, waits for what is under way, and ends what takes longer than within. It returns when all of it
+// has ended, or with ctx.
 func (a *Adapter) Drain(ctx context.Context, within time.Duration) (shared.DrainReport, error) {
 	a.mu.Lock()
 	a.draining = true
-	running := map[*occupant]<-chan struct{}{}
+	var running []*occupant
+	var done []<-chan struct{}
 	for _, o := range a.occupants {
 		if o.done != nil {
-			running[o] = o.done
+			running, done = append(running, o), append(done, o.done)
 		}
 	}
 	a.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
+	patience := time.NewTimer(within)
+	defer patience.Stop()
 	var report shared.DrainReport
-	for o, done := range running {
+	for i, o := range running {
 		select {
-		case <-done:
+		case <-done[i]:
+			continue
 		case <-ctx.Done():
-			a.end(o)
-			report.Ended++
+		case <-patience.C:
+			patience.Reset(0) // the others have no more time either
+		}
+		a.end(o)
+		report.Ended++
+	}
+	for i := range running {
+		select {
+		case <-done[i]:
+		case <-ctx.Done():
+			return report, &shared.Error{Code: shared.CodeTimeout, Message: "not everything has ended", Err: ctx.Err()}
 		}
 	}
 	return report, nil
 }
 
-// end cancels the command that runs in the workspace.
+// end cancels what is under way in the workspace.
 func (a *Adapter) end(o *occupant) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

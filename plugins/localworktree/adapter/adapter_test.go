@@ -74,8 +74,13 @@ func git(t *testing.T, env []string, dir string, args ...string) string {
 // configuration is one that the adapter accepts, on a repository of its own.
 func configuration(t *testing.T, env []string) shared.Configuration {
 	t.Helper()
+	return configurationOf(t, repository(t, env, map[string]string{"README.md": "initial\n", "pkg/a.txt": "a\n"}))
+}
+
+func configurationOf(t *testing.T, repo string) shared.Configuration {
+	t.Helper()
 	settings, err := json.Marshal(map[string]any{
-		"repo":           repository(t, env, map[string]string{"README.md": "initial\n", "pkg/a.txt": "a\n"}),
+		"repo":           repo,
 		"workspaces_dir": filepath.Join(t.TempDir(), "harness"),
 	})
 	if err != nil {

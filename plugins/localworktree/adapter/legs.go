@@ -46,12 +46,12 @@ func (a *Adapter) RunCell(ctx context.Context, h shared.Handle, cell shared.Cell
 	return a.execute(ctx, in, o, cell, sink)
 }
 
-// occupy marks the workspace as one in which a command runs. The function it returns ends that.
+// occupy marks the workspace as one in which something is under way. The function it returns ends that.
 func (a *Adapter) occupy(ctx context.Context, o *occupant) (context.Context, func(), error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if o.done != nil {
-		return nil, nil, &shared.Error{Code: shared.CodePrecondition, Message: "a command runs in the workspace already"}
+		return nil, nil, &shared.Error{Code: shared.CodePrecondition, Message: "something is under way in the workspace already"}
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	done := make(chan struct{})
@@ -279,6 +279,9 @@ func (a *Adapter) Teardown(ctx context.Context, h shared.Handle) (shared.Teardow
 }
 
 func (a *Adapter) remove(ctx context.Context, h shared.Handle) ([]worktree.Removal, error) {
+	if err := a.endWork(ctx, h.Lease); err != nil {
+		return nil, err
+	}
 	o, err := a.occupant(ctx, h)
 	if errors.Is(err, shared.ErrNotFound) {
 		in, err := a.configured()
@@ -290,25 +293,25 @@ func (a *Adapter) remove(ctx context.Context, h shared.Handle) ([]worktree.Remov
 	if err != nil {
 		return nil, err
 	}
-	if err := a.endCommand(ctx, o); err != nil {
-		return nil, err
-	}
 	return o.workspace.Remove(ctx), nil
 }
 
-func (a *Adapter) endCommand(ctx context.Context, o *occupant) error {
+// endWork ends what is under way in a workspace: its making, or a command.
+func (a *Adapter) endWork(ctx context.Context, lease string) error {
 	a.mu.Lock()
-	cancel, done := o.cancel, o.done
-	a.mu.Unlock()
-	if done == nil {
+	o, ok := a.occupants[lease]
+	if !ok || o.done == nil {
+		a.mu.Unlock()
 		return nil
 	}
-	cancel(errors.New("the workspace is being removed"))
+	done := o.done
+	o.cancel(errors.New("the workspace is being removed"))
+	a.mu.Unlock()
 	select {
 	case <-done:
 		return nil
 	case <-ctx.Done():
-		return &shared.Error{Code: shared.CodeTimeout, Message: "a command in the workspace has not ended", Err: ctx.Err()}
+		return &shared.Error{Code: shared.CodeTimeout, Message: "what is under way in the workspace has not ended", Err: ctx.Err()}
 	}
 }
 

@@ -56,6 +56,7 @@ func (r *refs) notices(ctx context.Context, ref, commit string) []shared.Notice 
 		name = r.base
 	}
 	switch now, err := r.look(ctx, name); {
+	case ctx.Err() != nil:
 	case err != nil:
 		out = append(out, shared.Notice{Kind: shared.NoticeBaseDrift, Detail: "the base cannot be resolved any more: " + err.Error()})
 	case now != commit:
@@ -76,6 +77,9 @@ func (r *refs) look(ctx context.Context, name string) (string, error) {
 		return l.commit, l.err
 	}
 	commit, err := r.resolve(ctx, name)
+	if ctx.Err() != nil {
+		return commit, err // says more of the caller than of the ref
+	}
 	r.looks[name] = look{r.now(), commit, err}
 	return commit, err
 }
