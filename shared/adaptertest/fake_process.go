@@ -157,7 +157,7 @@ func (w *workspace) spool(c *shared.Content) (*os.File, error) {
 	return f, nil
 }
 
-// start starts the command and the pumps of its output, and records its process beside the workspace.
+// start starts the command and the pumps of its output.
 func (p *process) start(w *workspace) error {
 	stdout, outEnd, err := p.pipe()
 	if err != nil {
@@ -177,6 +177,8 @@ func (p *process) start(w *workspace) error {
 		return &shared.Error{Code: shared.CodePrecondition, Message: "start the command: " + err.Error(), Err: err}
 	}
 	p.started = time.Now()
+	// Before any output is passed on: whoever saw some may rely on the record.
+	saveErr := p.record(w)
 	p.pump(stdout, shared.EventStdout)
 	p.pump(stderr, shared.EventStderr)
 	go func() {
@@ -184,17 +186,21 @@ func (p *process) start(w *workspace) error {
 		_ = p.cmd.Wait()
 		close(p.exited)
 	}()
+	if saveErr != nil {
+		p.kill()
+		p.sweep()
+	}
+	return saveErr
+}
+
+// record saves beside the workspace which process the command is, for a process of the adapter that comes after this.
+func (p *process) record(w *workspace) error {
 	pid := p.cmd.Process.Pid
-	at, ok := processStart(pid)
+	started, ok := processStart(pid)
 	if !ok {
 		return nil
 	}
-	if err := w.save("command.json", orphan{PID: pid, Started: at}); err != nil {
-		p.kill()
-		p.sweep()
-		return err
-	}
-	return nil
+	return w.save("command.json", orphan{PID: pid, Started: started})
 }
 
 func (p *process) pipe() (read, write *os.File, err error) {
